@@ -1,0 +1,1 @@
+"""The evaluation of ModelNew: correctness, three clocks, and the kernels' builds."""

@@ -1,0 +1,70 @@
+"""DLPack in and out: arrays of other libraries, and the proof that memory is shared."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from perm_gpu.errors import InputError, InputTypeError
+
+BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+"""A dtype of each width that every torch operator and every exporter knows."""
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """x as integers (complex128 for 16 bytes) of its width: the same memory, no autograd."""
+    return x.detach().view(BITS[x.element_size()])
+
+
+def require_shared(x: torch.Tensor) -> None:
+    """Checks that the DLPack view of a CUDA tensor is the memory that a launch would use.
+
+    A launch passes the pointer itself, because making the view costs 15 us a call; so its pointer,
+    shape and strides are compared once for each device and element size.
+
+    Raises:
+        InputError: They differ.
+    """
+    import cupy
+
+    view = cupy.from_dlpack(bits(x))
+    strides = [s // view.itemsize for s in view.strides]
+    shared = view.data.ptr, view.shape, steps(view.shape, strides)
+    launched = x.data_ptr(), tuple(x.shape), steps(x.shape, x.stride())
+    if shared != launched:
+        raise InputError(
+            f"the DLPack view of x has (pointer, shape, strides) {shared}, the tensor {launched}: "
+            "pass a plain strided tensor"
+        )
+
+
+def steps(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The strides that are ever taken: DLPack leaves those of axes of length 1 open."""
+    return tuple(stride for length, stride in zip(shape, strides, strict=True) if length > 1)
+
+
+def from_foreign(array: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any]]:
+    """A tensor on the memory of an array of another library, and the way back to its kind.
+
+    Args:
+        array: Anything that speaks DLPack and names its array namespace (CuPy, JAX, NumPy, ...), or
+            a Numba device array.
+
+    Raises:
+        InputTypeError: It is neither.
+    """
+    namespace = getattr(array, "__array_namespace__", None)
+    if hasattr(array, "__dlpack__") and namespace is not None:
+        return torch.utils.dlpack.from_dlpack(array), namespace().from_dlpack
+    # Only who has imported numba.cuda can hold one of its arrays.
+    numba_cuda = sys.modules.get("numba.cuda")
+    if numba_cuda is not None and numba_cuda.is_cuda_array(array):
+        return torch.as_tensor(array, device="cuda"), numba_cuda.as_cuda_array
+    raise InputTypeError(
+        f"x is a {type(array).__module__}.{type(array).__qualname__}, which is neither a torch "
+        "tensor nor an array with DLPack or the CUDA array interface: convert it first, for "
+        "example with torch.as_tensor(x)"
+    )
