@@ -38,6 +38,8 @@ class Driver:
     """cuCtxSetCurrent."""
     error: type[Exception]
     """What `launch` raises; its `status` is the driver's error code."""
+    devices: int = 2
+    """Devices that this process sees; with one of them nobody asks which is current."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def _bind() -> Driver:
         launch=driver.launchKernel,
         set_context=driver.ctxSetCurrent,
         error=driver.CUDADriverError,
+        devices=torch.cuda.device_count(),
     )
 
 

@@ -56,13 +56,17 @@ def from_foreign(array: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any
     Raises:
         InputTypeError: It is neither.
     """
-    namespace = getattr(array, "__array_namespace__", None)
-    if hasattr(array, "__dlpack__") and namespace is not None:
-        return torch.utils.dlpack.from_dlpack(array), namespace().from_dlpack
-    # Only who has imported numba.cuda can hold one of its arrays.
+    # Numba's arrays have the interface, and newer ones DLPack too, but no from_dlpack. Only who has
+    # imported numba.cuda can hold one.
     numba_cuda = sys.modules.get("numba.cuda")
-    if numba_cuda is not None and numba_cuda.is_cuda_array(array):
+    if numba_cuda is not None and isinstance(array, numba_cuda.devicearray.DeviceNDArray):
         return torch.as_tensor(array, device="cuda"), numba_cuda.as_cuda_array
+    if hasattr(array, "__array_namespace__"):
+        library = array.__array_namespace__()
+    else:  # CuPy names none
+        library = sys.modules.get(type(array).__module__.partition(".")[0])
+    if hasattr(array, "__dlpack__") and hasattr(library, "from_dlpack"):
+        return torch.utils.dlpack.from_dlpack(array), library.from_dlpack
     raise InputTypeError(
         f"x is a {type(array).__module__}.{type(array).__qualname__}, which is neither a torch "
         "tensor nor an array with DLPack or the CUDA array interface: convert it first, for "

@@ -105,6 +105,7 @@ class Plan:
         launch_kernel, launch_error, relaunch = calls.launch, calls.error, _relaunch
         function, threads, shared = self.kernel.function, launch.threads, launch.shared_bytes
         index, context = facts.index, facts.context
+        several = calls.devices > 1  # else the only one is the current one
         tail, strides, dtype = tuple(x.shape[1:]), x.stride(), x.dtype
         unaligned = dict(launch.specialisation).get("load_bytes", x.element_size()) - 1
         row_stride, new_block = x.shape[-1], self.block
@@ -120,7 +121,9 @@ class Plan:
             return found
 
         def fast(x: torch.Tensor, slow: Slow = slow) -> torch.Tensor:
-            if not check(x) or current_device() != index or forward_ad._current_level >= 0:
+            if not check(x) or forward_ad._current_level >= 0:
+                return slow(x)
+            if several and current_device() != index:
                 return slow(x)
             elements = x.numel()
             x_address = x.data_ptr()

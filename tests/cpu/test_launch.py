@@ -1,0 +1,351 @@
+"""What reaches the driver, and what comes back: the whole way, on a fake device."""
+
+import gc
+import random
+import sys
+import tracemalloc
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bits import WIDTHS, assert_permuted, permuted_bits, random_bits
+from fake_driver import INDEX
+from fake_kernels import KERNELS, memory
+from perm_gpu import FeaturePermutation, ModelNew, permute_features
+from perm_gpu.model import PERM, reference_permutation
+from perm_gpu.planner import choose
+from perm_gpu.problem import Problem
+from perm_gpu.registry import VARIANTS
+from perm_gpu.toolchains import NAMES, toolchains
+
+EXECUTED = [name for name in VARIANTS if name in KERNELS]
+"""Variants that the fake device can execute."""
+
+
+@pytest.fixture(params=NAMES)
+def toolchain(request):
+    if reason := toolchains()[request.param].missing():
+        pytest.skip(reason)
+    return request.param
+
+
+def random_perm(features, seed=0):
+    return torch.randperm(features, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("variant", EXECUTED)
+@pytest.mark.parametrize("dtype", WIDTHS.values(), ids=str)
+def test_every_variant_by_every_toolchain(toolchain, device, variant, dtype):
+    perm = random_perm(36)
+    permute = FeaturePermutation(perm, toolchain=toolchain, variant=variant)
+
+    for rows in (1, 10, 11, 1000, 10):  # the second call on is the fast path
+        x = random_bits(rows, 36, dtype=dtype, seed=rows)
+        assert_permuted(permute(x), x, perm)
+
+    assert {(launch.code.toolchain, launch.code.variant) for launch in device.launched} == {
+        (toolchain, variant)
+    }
+    assert len(device.launched) == 5
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    variant=st.sampled_from(["auto", *EXECUTED]),
+    element_bytes=st.sampled_from([*WIDTHS]),
+    rows=st.one_of(st.integers(0, 20), st.integers(0, 3000)),
+    features=st.one_of(st.integers(1, 40), st.integers(1, 128), st.integers(1, 3000)),
+    gap=st.sampled_from([0, 0, 1, 2, 7, 8, 16]),
+    offset=st.integers(0, 17),
+    seed=st.integers(0, 9),
+)
+def test_any_problem(device, variant, element_bytes, rows, features, gap, offset, seed):
+    rows = min(rows, 300_000 // features)
+    if variant != "auto":
+        problem = Problem(rows, features, element_bytes, features + gap)
+        if VARIANTS[variant].rejects(problem):
+            variant = "auto"
+    perm = random_perm(features, seed)
+    permute = FeaturePermutation(perm, variant=variant, toolchain="nvrtc")
+    buffer = random_bits(
+        offset + (rows + 1) * (features + gap), dtype=WIDTHS[element_bytes], seed=seed
+    )
+
+    x = buffer[offset : offset + rows * (features + gap)].view(rows, features + gap)[:, :features]
+    for _ in range(2):
+        assert_permuted(permute(x), x, perm)
+
+    out = torch.zeros(rows, features + gap, dtype=x.dtype)[:, :features]
+    permute(x, out=out)
+    assert_permuted(out.contiguous(), x, perm)
+
+
+def test_parameters_of_a_launch(device):
+    x = random_bits(10, 36)
+    model = ModelNew()
+    model(x)
+    y = model(x)
+
+    launch = device.launched[-1]
+    assert (launch.x, launch.y, launch.elements, launch.row_stride) == (
+        x.data_ptr(),
+        y.data_ptr(),
+        360,
+        36,
+    )
+    (choice,) = {choice for _, choice in model._widths[36]._launcher._found.values()}
+    assert (launch.grid, launch.threads, launch.shared) == (
+        choice.launch.blocks(360),
+        choice.launch.threads,
+        choice.launch.shared_bytes,
+    )
+    assert launch.code.specialisation == dict(choice.launch.specialisation)
+
+
+def test_the_stream_is_read_for_each_call(device):
+    x = random_bits(10, 36)
+    permute = FeaturePermutation(PERM)
+    for stream in (0, 7, 9, 0, 1 << 40):
+        device.current_stream = stream
+        permute(x)
+
+    assert [launch.stream for launch in device.launched] == [0, 7, 9, 0, 1 << 40]
+
+
+def test_each_call_has_an_output_of_its_own(device):
+    permute = FeaturePermutation(range(36))  # also the identity
+    xs = [random_bits(rows, 36, seed=rows) for rows in (8, 9, 10, 10, 10, 11)]
+    ys = [permute(x) for x in xs]
+
+    assert len({y.data_ptr() for y in ys} | {x.data_ptr() for x in xs}) == 12
+    for x, y in zip(xs, ys, strict=True):
+        assert_permuted(y, x, range(36))
+
+
+def test_no_slow_call_in_steady_state(device):
+    slow = device.slow_calls()
+    model = ModelNew()
+    model(random_bits(10, 36))
+    assert slow
+    slow.clear()
+
+    batches = random.Random(0)
+    for seed in range(200):
+        x = random_bits(batches.randint(8, 11), 36, seed=seed)
+        assert_permuted(model(x), x, PERM)
+
+    assert slow == []
+    assert len(device.launched) == 201
+
+
+def test_plans_do_not_grow_with_batches(device):
+    """100,000 different batches, in any order."""
+    device.executes = False
+    x = random_bits(100_000, 4, dtype=torch.uint8)
+    model = ModelNew()
+    batches = list(range(1, 100_001))
+    random.Random(0).shuffle(batches)
+
+    def run(batches):
+        for batch in batches:
+            assert model(x[:batch]).shape == (batch, 4)
+
+    run(batches[:2000])
+    gc.collect()
+    objects = sys.getallocatedblocks()
+    run(batches[2000:90_000])
+    gc.collect()
+    objects = sys.getallocatedblocks() - objects
+    tracemalloc.start()  # which makes everything slower
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        run(batches[90_000:])
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert objects < 2000
+    assert device.count == 100_000
+    assert grown < 64 << 10
+    permute = model._widths[4]
+    assert len(model._paths) == 1
+    assert len(permute._launcher._found) <= 2 * 20  # aligned or not, by the number of bits
+    assert len(permute._launcher._plans) <= 2 * len(EXECUTED)
+
+
+@pytest.mark.parametrize("variant", EXECUTED)
+@pytest.mark.parametrize("offset", [1, 2, 3, 4, 8])
+def test_offset_views_are_aligned_or_served_otherwise(device, variant, offset):
+    """A view into the storage passes the guard: what it is loaded by must divide its address."""
+    permute = FeaturePermutation(PERM, variant=variant)
+    aligned = random_bits(64, 36, dtype=torch.int16)
+    permute(aligned)
+    shifted = random_bits(64 * 36 + offset, dtype=torch.int16, seed=1)[offset:].view(64, 36)
+
+    for x in (shifted, aligned, shifted):
+        assert_permuted(permute(x), x, PERM)
+
+    widths = [launch.code.specialisation.get("load_bytes", 2) for launch in device.launched]
+    assert all(launch.x % width == 0 for launch, width in zip(device.launched, widths, strict=True))
+    assert widths[0] == widths[2]
+
+
+@pytest.mark.parametrize("element_bytes", [2, 4, 8, 16])
+def test_addresses_that_no_element_may_have_are_moved_as_smaller_words(device, element_bytes):
+    dtype = WIDTHS[element_bytes]
+    data = random_bits(6 * 5 * element_bytes + 1, dtype=torch.uint8)
+    x = torch.frombuffer(data.numpy(), dtype=dtype, count=30, offset=1).view(6, 5)
+    assert x.data_ptr() % 2
+    perm = [3, 1, 0, 4, 2]
+
+    for _ in range(2):
+        y = FeaturePermutation(perm)(x)
+        assert y.clone().view(torch.uint8).numpy().tobytes() == permuted_bits(x.clone(), perm)
+    assert device.launched[-1].code.specialisation["element_bytes"] == 1
+
+
+def test_layouts(device):
+    perm = random_perm(6)
+    permute = FeaturePermutation(perm)
+    base = random_bits(4, 5, 6, 7)
+    single = random_bits(10, 100)
+    for x in (
+        random_bits(6),
+        random_bits(1, 6),
+        random_bits(2, 3, 4, 6),
+        random_bits(0, 6),
+        random_bits(3, 0, 6),
+        base[..., :6],  # one row stride
+        base[:, 1:3, :, :6],  # none
+        base[::2, ..., 1:],
+        base.transpose(2, 3),
+        base.permute(3, 1, 0, 2),
+        random_bits(6, 9).t(),
+        random_bits(6).expand(5, 6),
+        random_bits(5, 1, 6).expand(5, 3, 6),
+        random_bits(3, 1).expand(3, 6),
+        random_bits(40, 6)[::3],
+        random_bits(40, 6)[39:],
+        single[3:4, :6],  # one row, whose stride is never taken
+        random_bits(40, 6)[3::50],
+        random_bits(6).expand(4, 6)[:1],
+        single[:, None, 7:13],
+        random_bits(2, 6).as_strided((3, 6), (2, 1)),  # rows overlap
+    ):
+        before = len(device.launched)
+        y = permute(x)
+        again = permute(x)
+
+        assert_permuted(y, x, perm)
+        assert_permuted(again, x, perm)
+        assert len(device.launched) - before == (2 if x.numel() else 0)
+
+
+@pytest.mark.parametrize("features", [1, 36])
+def test_one_row_with_a_stride_of_its_own_makes_no_plan_for_others(device, features):
+    """Of one row any stride is dense; with more rows it is not."""
+    permute = FeaturePermutation(reference_permutation(features))
+    base = random_bits(9, 100)
+    for x in (base[:1, :features], base[:5, :features], base[4:, :features].clone()) * 2:
+        assert_permuted(permute(x), x, permute.permutation.array)
+
+
+def test_row_strides_cost_no_copy(device):
+    base = random_bits(8, 50)
+    for x in (base[:, 7:43], base.view(2, 4, 50)[..., 7:43], base[0, 7:43].expand(8, 36)):
+        assert_permuted(FeaturePermutation(PERM)(x), x, PERM)
+        assert device.launched[-1].x == x.data_ptr()
+        assert device.launched[-1].row_stride == x.stride(-2)
+
+
+def test_out_is_written_in_place(device):
+    x, permute = random_bits(10, 36), FeaturePermutation(PERM)
+    out = torch.zeros(10, 36)
+
+    assert permute(x, out=out) is out
+    assert permute_features(x, PERM, out=out) is out
+
+    assert [launch.y for launch in device.launched] == [out.data_ptr()] * 2
+    assert_permuted(out, x, PERM)
+
+
+def test_unaligned_out(device):
+    """y's alignment counts as well as x's."""
+    x = random_bits(300, 64, dtype=torch.uint8)
+    permute = FeaturePermutation(range(63, -1, -1), variant="tile")
+    for offset in (0, 1, 2, 4, 8, 0):
+        out = torch.zeros(300 * 64 + 16, dtype=torch.uint8)[offset : offset + 300 * 64]
+        permute(x, out=out.view(300, 64))
+        assert_permuted(out.view(300, 64), x, range(63, -1, -1))
+    assert {launch.code.specialisation["store_bytes"] for launch in device.launched} == {8, 4, 2, 1}
+
+
+@pytest.mark.parametrize("shape", [(0, 36), (3, 0, 36), (0,), (5, 0)])
+def test_empty_tensors_launch_nothing(device, shape):
+    permute = FeaturePermutation(range(shape[-1]))
+    permute(torch.ones(2, shape[-1]))
+    device.launched.clear()
+
+    y = permute(torch.ones(shape))
+
+    assert y.shape == shape
+    assert device.launched == []
+
+
+@pytest.mark.parametrize("variant", EXECUTED)
+@pytest.mark.parametrize("features", [36, 128])
+def test_grids_of_huge_problems_are_legal(device, variant, features):
+    """2^25 rows of 128 are beyond 2^31 elements, and beyond what 32 bits count."""
+    rows = (1 << 25) + 1
+    device.whole = 0
+    x = random_bits(features, dtype=torch.uint8).expand(rows, features)
+    perm = random_perm(features)
+
+    y = FeaturePermutation(perm, variant=variant)(x)
+
+    (launch,) = device.launched
+    assert launch.elements == rows * features
+    assert launch.grid < 1 << 31
+    for row in (0, rows - 1):
+        assert_permuted(y[row].clone(), x[row].clone(), perm)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_grids_of_all_of_the_memory_are_legal(variant):
+    """128 GiB of single bytes."""
+    for features in (1, 36, 128):
+        problem = Problem((1 << 37) // features, features, 1, features)
+        launch = choose(problem, toolchains()["nvrtc"], variant).launch
+        assert 0 < launch.blocks(problem.elements) < 1 << 31
+
+
+def test_another_current_device(device):
+    """The launch goes to x's device, and the current one is as it was."""
+    permute = FeaturePermutation(PERM)
+    x = random_bits(10, 36)
+    for current in (3, INDEX, 3, 3):
+        device.current_device = current
+        y = permute(x)
+        assert device.current_device == current
+        assert_permuted(y, x, PERM)
+    assert len(device.launched) == 4
+
+
+def test_tables_of_plans_that_are_gone_outlive_their_kernels(device):
+    """A kernel that was launched last may still be reading when the module goes."""
+    permute = FeaturePermutation(random_perm(200), variant="gather")
+    permute(random_bits(3, 200))
+    (plan,) = permute._launcher._plans.values()
+    table = plan._constants[0]
+    expected = permute.permutation.offsets()
+    del permute, plan
+    gc.collect()
+
+    assert memory(table, "u2", 200).tolist() == expected.tolist()
