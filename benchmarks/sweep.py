@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from perm_gpu.evaluate.specs import specs
 
 from benchmarks.peers.copy import Copies
 from perm_gpu import FeaturePermutation, PermGpuError, toolchains
+from perm_gpu.evaluate.specs import specs
 
 WIDTHS = (36, 128, 1024, 4096, 14_336, 28_672, 56_320)
 DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}

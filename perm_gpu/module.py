@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import warnings
 import weakref
 from collections import OrderedDict
@@ -202,51 +204,42 @@ def _warn_once(device: int, reason: ToolchainError) -> None:
         )
 
 
-class _Modules:
-    """The modules behind `permute_features`, the latest `MODULES_KEPT` of them."""
+@functools.lru_cache(MODULES_KEPT)
+def _module(permutation: Permutation, toolchain: str, variant: str) -> FeaturePermutation:
+    """The module behind `permute_features`, made on the first call."""
+    return FeaturePermutation(permutation, toolchain=toolchain, variant=variant)
+
+
+class _Read:
+    """The permutations in CUDA tensors. Reading one waits for the GPU, so it is done once."""
 
     def __init__(self) -> None:
-        self._by_content: OrderedDict[tuple[bytes, int, str, str], FeaturePermutation] = (
+        self._known: OrderedDict[int, tuple[weakref.ref[torch.Tensor], int, Permutation]] = (
             OrderedDict()
         )
-        self._by_identity: OrderedDict[
-            tuple[int, str, str], tuple[weakref.ref[torch.Tensor], int, FeaturePermutation]
-        ] = OrderedDict()
+        self._lock = threading.Lock()
 
-    def get(self, perm: Any, toolchain: str, variant: str) -> FeaturePermutation:
-        """The module of a permutation, made on the first call."""
+    def __call__(self, perm: Any) -> Permutation:
+        """The permutation that perm holds now; what is no CUDA tensor is read every time."""
+        # Tensors of the inference mode do not count their versions.
         if not (isinstance(perm, torch.Tensor) and perm.is_cuda) or perm.is_inference():
-            return self._of_content(perm, toolchain, variant)
-        # Reading a CUDA tensor waits for the GPU: once, then identity and version are enough.
-        key = (id(perm), toolchain, variant)
-        found = self._by_identity.get(key)
-        if found is None or found[0]() is not perm or found[1] != perm._version:
-            version = perm._version
-            module = self._of_content(perm, toolchain, variant)
-            found = self._by_identity[key] = weakref.ref(perm), version, module
-            _trim(self._by_identity)
-        return found[2]
-
-    def _of_content(self, perm: Any, toolchain: str, variant: str) -> FeaturePermutation:
+            return Permutation(perm)
+        key, version = id(perm), perm._version
+        with self._lock:
+            found = self._known.get(key)
+            if found is not None and found[0]() is perm and found[1] == version:
+                self._known.move_to_end(key)
+                return found[2]
         permutation = Permutation(perm)
-        key = (permutation.digest, permutation.features, toolchain, variant)
-        module = self._by_content.get(key)
-        if module is None:
-            module = FeaturePermutation(permutation, toolchain=toolchain, variant=variant)
-            module = self._by_content.setdefault(key, module)
-            _trim(self._by_content)
-        return module
+        with self._lock:
+            self._known[key] = weakref.ref(perm), version, permutation
+            self._known.move_to_end(key)
+            if len(self._known) > MODULES_KEPT:
+                self._known.popitem(last=False)
+        return permutation
 
 
-def _trim(cache: OrderedDict[Any, Any]) -> None:
-    while len(cache) > MODULES_KEPT:
-        try:
-            cache.popitem(last=False)
-        except KeyError:  # another thread was faster
-            return
-
-
-_modules = _Modules()
+_read = _Read()
 
 
 def permute_features(
@@ -273,5 +266,5 @@ def permute_features(
     Raises:
         PermGpuError: See `FeaturePermutation` and its `forward`.
     """
-    module = _modules.get(perm, toolchain, variant)
+    module = _module(_read(perm), toolchain, variant)
     return module(x) if out is None else module(x, out=out)

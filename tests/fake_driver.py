@@ -5,6 +5,7 @@ toolchain's compiler and the loader.
 """
 
 import contextlib
+import functools
 import importlib
 import pickle
 import sys
@@ -186,7 +187,7 @@ class FakeDevice:
         patch(driver, "facts", lambda index: self.facts)
         patch(driver, "serves", lambda x: x.device.type == "cpu")
         patch(interop, "require_shared", lambda x: self.shared_checks.append(x.element_size()))
-        patch(module, "_modules", module._Modules())
+        patch(module, "_module", functools.lru_cache(module._module.__wrapped__))
         patch(module, "_warned", set())
         patch(torch, "empty_like", poisoned)
         patch(torch.cuda, "device", current)
@@ -223,6 +224,7 @@ class FakeDevice:
         patch(driver, "_bound", None)
         patch(torch, "empty_strided", on_device)
         patch(torch.cuda, "current_device", self.device)
+        patch(torch.cuda, "device_count", lambda: 2)
         patch(torch.cuda, "current_stream", current_stream)
         private = (self.allocate, self.stream, self.device)
         for (owner, name), call in zip(PRIVATE_NAMES, private, strict=False):

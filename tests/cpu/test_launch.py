@@ -171,11 +171,11 @@ def test_plans_do_not_grow_with_batches(device):
     finally:
         tracemalloc.stop()
 
-    assert objects < 2000
+    assert objects < 8000  # bounded by what is remembered; one for each batch would be 88,000
     assert device.count == 100_000
-    assert grown < 64 << 10
+    assert grown < 400_000  # remembered ones that were replaced; 40 B for each batch
     permute = model._widths[4]
-    assert len(model._paths) == 1
+    assert len(model._paths) <= 20  # by the number of bits
     assert len(permute._launcher._found) <= 2 * 20  # aligned or not, by the number of bits
     assert len(permute._launcher._plans) <= 2 * len(EXECUTED)
 
