@@ -19,8 +19,9 @@
 constexpr int load_elements = PERM_LOAD_BYTES / PERM_ELEMENT_BYTES;
 constexpr int store_elements = PERM_STORE_BYTES / PERM_ELEMENT_BYTES;
 constexpr int offsets_bytes = store_elements * PERM_OFFSET_BYTES;
-// All the loads of one thread in flight at once; longer loops spill when they are unrolled whole.
-constexpr int load_unroll = PERM_LOADS <= 7 ? PERM_LOADS : 4;
+// All the loads of one thread in flight at once; longer loops spill when they are unrolled whole,
+// those of narrow words first.
+constexpr int load_unroll = PERM_LOADS <= (PERM_LOAD_BYTES > 4 ? 7 : 6) ? PERM_LOADS : 4;
 constexpr int store_unroll = PERM_STORES <= 7 ? PERM_STORES : 4;
 
 struct __align__(PERM_STORE_BYTES) Store {

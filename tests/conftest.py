@@ -5,6 +5,11 @@ from collections import Counter
 
 import pytest
 import torch
+from hypothesis import settings
+
+# A busy machine is no failure.
+settings.register_profile("perm_gpu", deadline=None)
+settings.load_profile("perm_gpu")
 
 REQUIRE_GPU = os.environ.get("PERM_GPU_REQUIRE_GPU") == "1"
 AXES = pytest.StashKey[dict[str, list[str]]]()
