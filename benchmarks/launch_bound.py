@@ -6,21 +6,21 @@ Subjects take turns in one process. Building the shared-output design takes nvcc
 """
 
 import argparse
-import datetime
-import json
 import random
 import statistics
 import sys
 import tracemalloc
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
+from benchmarks import record
 from benchmarks.peers.copy import Copies
 from benchmarks.peers.shared_output import SharedOutput
 from perm_gpu import PERM
 from perm_gpu.evaluate import subjects, timing
-from perm_gpu.evaluate.specs import specs
+from perm_gpu.evaluate.statistics import median
 from perm_gpu.model import B, N
 
 BATCHES = 8, 9, 10, 11
@@ -58,16 +58,17 @@ def main():
     goals = [goal for name in ours for goal in judged(name, medians)]
     show(medians, left, goals)
     if options.json:
-        record = {
-            "command": " ".join(["python -m benchmarks.launch_bound", *sys.argv[1:]]),
-            "date": datetime.date.today().isoformat(),
-            "specs": specs(),
+        found = {
+            clock: {name: asdict(median(samples)) for name, samples in of_clock.items()}
+            for clock, of_clock in times.items()
+        }
+        results = {
             "absent": absent,
-            "microseconds": medians,
+            "microseconds": found,
             f"bytes left by {MANY} batches": left,
             "goals": goals,
         }
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        record.write(options.json, "benchmarks.launch_bound", results)
     sys.exit(not all(goal["met"] for goal in goals))
 
 
@@ -146,8 +147,8 @@ def show(medians, left, goals):
     """The tables, goals last."""
     for clock, of_clock in medians.items():
         print(f"{clock}, us")
-        for name, median in sorted(of_clock.items(), key=lambda item: item[1]):
-            print(f"    {name:28} {median:8.3f}")
+        for name, time in sorted(of_clock.items(), key=lambda item: item[1]):
+            print(f"    {name:28} {time:8.3f}")
     for name, amount in left.items():
         print(f"{MANY} batches left, in bytes, {amount}: {name}")
     for goal in goals:

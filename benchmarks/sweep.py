@@ -7,7 +7,6 @@ three ways in the same run on the same buffers; fractions are copy's median time
 """
 
 import argparse
-import json
 import random
 import statistics
 import sys
@@ -16,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks import record
 from benchmarks.peers.copy import Copies
 from perm_gpu import FeaturePermutation, PermGpuError, toolchains
-from perm_gpu.evaluate.specs import specs
 
 WIDTHS = (36, 128, 1024, 4096, 14_336, 28_672, 56_320)
 DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
@@ -45,8 +44,7 @@ def main():
             points.append(point)
             print(line(point), flush=True)
     if options.json:
-        record = {"command": " ".join(sys.argv), "specs": specs(), "points": points}
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        record.write(options.json, "benchmarks.sweep", {"points": points})
     sys.exit(any(point["wrong"] for point in points))
 
 
@@ -84,6 +82,7 @@ def measure(words, element_bytes, features, rounds):
     return {
         "element_bytes": element_bytes,
         "features": features,
+        "payload_bytes": words.nbytes,
         "rows": rows,
         "copy_bytes_per_second": 2 * x.nbytes / (copy / 1e3),
         "milliseconds": medians,

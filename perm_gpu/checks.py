@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from perm_gpu.driver import is_plain
 from perm_gpu.errors import InputError, InputTypeError
 
 DTYPES = frozenset(
@@ -21,11 +22,18 @@ DTYPES = frozenset(
 
 def check_input(x: torch.Tensor, features: int) -> None:
     """Refuses an x that a permutation of `features` features does not apply to."""
+    if not isinstance(x, torch.Tensor):
+        raise InputTypeError(
+            f"x is a {type(x).__qualname__}, and with out= a torch tensor is needed: leave out= "
+            "away, or pass torch.as_tensor(x)"
+        )
     if x.dtype not in DTYPES:
         raise InputTypeError(
             f"x has dtype {x.dtype}, whose elements are packed or quantised and cannot be moved by "
             "their bytes alone: permute the dequantised tensor, or its integer representation"
         )
+    if x.is_nested:
+        raise InputTypeError("x is nested, a plain tensor is needed: permute its parts one by one")
     if x.layout is not torch.strided:
         raise InputTypeError(f"x has layout {x.layout}, torch.strided is needed: call x.to_dense()")
     if x.dim() == 0:
@@ -39,8 +47,10 @@ def check_input(x: torch.Tensor, features: int) -> None:
 
 def check_output(x: torch.Tensor, out: torch.Tensor) -> None:
     """Refuses an `out` that cannot take the result for x."""
-    if not isinstance(out, torch.Tensor) or out.layout is not torch.strided:
-        raise InputTypeError(f"out is a {type(out).__qualname__}, a strided torch tensor is needed")
+    if not isinstance(out, torch.Tensor):
+        raise InputTypeError(f"out is a {type(out).__qualname__}, a torch tensor is needed")
+    if out.layout is not torch.strided:
+        raise InputTypeError(f"out has layout {out.layout}, torch.strided is needed")
     if out.dtype is not x.dtype:
         raise InputTypeError(f"out has dtype {out.dtype} and x has {x.dtype}: they must be equal")
     if out.device != x.device:
@@ -56,11 +66,28 @@ def check_output(x: torch.Tensor, out: torch.Tensor) -> None:
             "out= cannot be differentiated, and x or out requires grad: leave out= away, or call "
             "under torch.no_grad()"
         )
+    if not (is_plain(x) and is_plain(out)):
+        return  # no address to compare, and the result is made before it is copied to out
+    if _overlaps_itself(out):
+        raise InputError(
+            f"out has shape {tuple(out.shape)} and strides {out.stride()}, by which elements may "
+            "share memory: pass memory of its own for each"
+        )
     if _overlap(x, out):
         raise InputError(
             f"out at {out.data_ptr():#x} shares memory with x at {x.data_ptr():#x}: a permutation "
             "cannot be done in place; pass other memory, or no out="
         )
+
+
+def _overlaps_itself(out: torch.Tensor) -> bool:
+    """Whether two elements may share memory; True too for rare strides that interlock."""
+    end = 0  # one past the last element that the axes so far reach
+    for stride, length in sorted(zip(out.stride(), out.shape, strict=True)):
+        if length > 1 and stride <= end:
+            return out.numel() > 0
+        end += (length - 1) * stride
+    return False
 
 
 def _overlap(x: torch.Tensor, out: torch.Tensor) -> bool:

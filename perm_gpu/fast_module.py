@@ -73,7 +73,7 @@ class FastModule(nn.Module):
 
     def _general(self, x: Any) -> Any:
         """Whatever the present fast path does not take."""
-        if not isinstance(x, torch.Tensor) or not driver.serves(x):
+        if not isinstance(x, torch.Tensor) or not driver.serves(x) or not driver.is_plain(x):
             return self._serve(x)
         key = (
             x.shape[1:],
@@ -90,7 +90,7 @@ class FastModule(nn.Module):
             self.__dict__["_fast"] = path
             return path(x, self._serve)
         y = self._serve(x)
-        if type(x) is torch.Tensor and not x.requires_grad and driver.is_plain(x):
+        if type(x) is torch.Tensor and not x.requires_grad:
             path = self._path(x)
             if path is not None:
                 if len(self._paths) >= PATHS_KEPT:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from perm_gpu.errors import InputError, InputTypeError
@@ -65,8 +66,21 @@ def from_foreign(array: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any
         library = array.__array_namespace__()
     else:  # CuPy names none
         library = sys.modules.get(type(array).__module__.partition(".")[0])
+    if isinstance(array, np.ma.MaskedArray):
+        raise InputTypeError(
+            "x is a masked array, whose mask would be lost: permute x.data and x.mask"
+        )
     if hasattr(array, "__dlpack__") and hasattr(library, "from_dlpack"):
-        return torch.utils.dlpack.from_dlpack(array), library.from_dlpack
+        if any(stride < 0 for stride in getattr(array, "strides", None) or ()):
+            array = array.copy()  # torch ends the process over strides below 0
+        try:
+            return torch.utils.dlpack.from_dlpack(array), library.from_dlpack
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise InputTypeError(
+                f"x is a {type(array).__module__}.{type(array).__qualname__} of "
+                f"{getattr(array, 'dtype', 'no dtype')}, which cannot be shared through DLPack: "
+                f"{error}"
+            ) from error
     raise InputTypeError(
         f"x is a {type(array).__module__}.{type(array).__qualname__}, which is neither a torch "
         "tensor nor an array with DLPack or the CUDA array interface: convert it first, for "

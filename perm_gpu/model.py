@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
 from torch import nn
 
-from perm_gpu import toolchains
+from perm_gpu import interop, toolchains
 from perm_gpu.fast_module import FastModule
 from perm_gpu.launch import Path
 from perm_gpu.module import FeaturePermutation
@@ -22,7 +23,8 @@ WIDTHS_KEPT = 64
 
 def reference_permutation(features: int) -> torch.Tensor:
     """torch.randperm(features), (features,) int64, with a CPU generator seeded 10."""
-    return torch.randperm(features, generator=torch.Generator().manual_seed(SEED))
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    return torch.randperm(features, generator=generator, device="cpu")
 
 
 PERM = reference_permutation(N)
@@ -77,22 +79,29 @@ class ModelNew(FastModule):
         return self._fast(x)
 
     def _serve(self, x: Any) -> Any:
-        return self._permutation(x)._serve(x)
+        if isinstance(x, torch.Tensor):
+            return self._permutation(x)._serve(x)
+        tensor, back = interop.from_foreign(x)
+        return back(self._serve(tensor))
 
     def _path(self, x: torch.Tensor) -> Path | None:
         return self._permutation(x).fast_path(x, self._general)
 
-    def _permutation(self, x: Any) -> FeaturePermutation:
-        features = x.shape[-1] if x.shape else 0
+    def _permutation(self, x: torch.Tensor) -> FeaturePermutation:
+        features = int(x.shape[-1]) if x.dim() else 0
         permutation = self._widths.get(features)
         if permutation is None:
-            perm = reference_permutation(features)
-            permutation = self._widths[features] = FeaturePermutation(
-                perm, toolchain=self.toolchain
-            )
+            # A thread of its own is in no transform, mode or inference, which would draw a
+            # permutation of their own kind.
+            with ThreadPoolExecutor(1) as pool:
+                permutation = pool.submit(self._drawn, features).result()
+            permutation = self._widths.setdefault(features, permutation)
             if len(self._widths) > WIDTHS_KEPT:
                 self._widths.popitem(last=False)
         return permutation
+
+    def _drawn(self, features: int) -> FeaturePermutation:
+        return FeaturePermutation(reference_permutation(features), toolchain=self.toolchain)
 
     def _prepare(self) -> None:
         super()._prepare()

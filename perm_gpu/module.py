@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import warnings
 import weakref
@@ -61,8 +62,7 @@ class FeaturePermutation(FastModule):
             toolchains.candidates(toolchain)
         self.toolchain, self.variant = toolchain, variant
         # Not in the state_dict: the permutation is the module's, as a layer's sizes are.
-        index = torch.from_numpy(self.permutation.array.copy())
-        self.register_buffer("perm", index, persistent=False)
+        self.register_buffer("perm", self._index(), persistent=False)
         self._prepare()
 
     def extra_repr(self) -> str:
@@ -115,11 +115,13 @@ class FeaturePermutation(FastModule):
             return self._fast(x)
         check_input(x, self.features)
         check_output(x, out)
-        if not driver.is_plain(x):
-            return out.copy_(self._traced(x))
-        if out.is_contiguous():
-            return self._move(x, out)
-        return out.copy_(self._move(x))
+        if not (driver.is_plain(x) and driver.is_plain(out)):
+            out.copy_(self._traced(x))
+        elif out.is_contiguous():
+            self._move(x, out)
+        else:
+            out.copy_(self._move(x))
+        return out
 
     def _serve(self, x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
@@ -138,6 +140,17 @@ class FeaturePermutation(FastModule):
     def fast_path(self, x: torch.Tensor, slow: Slow) -> Path | None:
         """For other modules: see `Launcher.fast_path`."""
         return self._launcher.fast_path(x, slow)
+
+    def _index(self) -> torch.Tensor:
+        """(N,) on the host; never an inference tensor, which autograd would refuse to save."""
+        with torch.inference_mode(False):
+            return torch.from_numpy(self.permutation.array.copy())
+
+    def _apply(self, fn: Any, recurse: bool = True) -> FeaturePermutation:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if not self.perm.is_meta:  # to_empty() moves to memory that nobody has filled
+            self.perm = self._index().to(self.perm.device)
+        return self
 
     def _traced(self, x: torch.Tensor) -> torch.Tensor:
         """What transforms, modes, subclasses and compilers see: one operator that they all know."""
@@ -200,8 +213,16 @@ def _warn_once(device: int, reason: ToolchainError) -> None:
             f"tensors on cuda:{device} are permuted by torch.index_select, which is slower: "
             f"{reason}",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=_callers_level(),
         )
+
+
+def _callers_level() -> int:
+    """Stack level of the code that called into this package, seen from our caller."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("perm_gpu."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 @functools.lru_cache(MODULES_KEPT)
