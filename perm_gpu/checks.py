@@ -49,8 +49,9 @@ def check_output(x: torch.Tensor, out: torch.Tensor) -> None:
     """Refuses an `out` that cannot take the result for x."""
     if not isinstance(out, torch.Tensor):
         raise InputTypeError(f"out is a {type(out).__qualname__}, a torch tensor is needed")
-    if out.layout is not torch.strided:
-        raise InputTypeError(f"out has layout {out.layout}, torch.strided is needed")
+    if out.layout is not torch.strided or out.is_nested:
+        kind = "is nested" if out.layout is torch.strided else f"has layout {out.layout}"
+        raise InputTypeError(f"out {kind}, torch.strided is needed")
     if out.dtype is not x.dtype:
         raise InputTypeError(f"out has dtype {out.dtype} and x has {x.dtype}: they must be equal")
     if out.device != x.device:
@@ -82,7 +83,7 @@ def check_output(x: torch.Tensor, out: torch.Tensor) -> None:
 
 def _overlaps_itself(out: torch.Tensor) -> bool:
     """Whether two elements may share memory; True too for rare strides that interlock."""
-    end = 0  # one past the last element that the axes so far reach
+    end = 0  # of the axes so far: how far their last element is from their first
     for stride, length in sorted(zip(out.stride(), out.shape, strict=True)):
         if length > 1 and stride <= end:
             return out.numel() > 0

@@ -88,7 +88,7 @@ class ModelNew(FastModule):
         return self._permutation(x).fast_path(x, self._general)
 
     def _permutation(self, x: torch.Tensor) -> FeaturePermutation:
-        features = int(x.shape[-1]) if x.dim() else 0
+        features = int(x.shape[-1]) if x.dim() and not x.is_nested else 0  # both are refused later
         permutation = self._widths.get(features)
         if permutation is None:
             # A thread of its own is in no transform, mode or inference, which would draw a

@@ -62,7 +62,7 @@ class FeaturePermutation(FastModule):
             toolchains.candidates(toolchain)
         self.toolchain, self.variant = toolchain, variant
         # Not in the state_dict: the permutation is the module's, as a layer's sizes are.
-        self.register_buffer("perm", self._index(), persistent=False)
+        self.register_buffer("perm", self._index(torch.device("cpu")), persistent=False)
         self._prepare()
 
     def extra_repr(self) -> str:
@@ -141,15 +141,16 @@ class FeaturePermutation(FastModule):
         """For other modules: see `Launcher.fast_path`."""
         return self._launcher.fast_path(x, slow)
 
-    def _index(self) -> torch.Tensor:
-        """(N,) on the host; never an inference tensor, which autograd would refuse to save."""
+    def _index(self, device: torch.device) -> torch.Tensor:
+        """(N,) int64; never an inference tensor, which autograd would refuse to save."""
         with torch.inference_mode(False):
-            return torch.from_numpy(self.permutation.array.copy())
+            return torch.from_numpy(self.permutation.array.copy()).to(device)
 
     def _apply(self, fn: Any, recurse: bool = True) -> FeaturePermutation:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if not self.perm.is_meta:  # to_empty() moves to memory that nobody has filled
-            self.perm = self._index().to(self.perm.device)
+        # Made again, because to_empty() moves to memory that nobody has filled.
+        self.perm = self._index(self.perm.device)
+        self.__dict__.pop("_inverse", None)  # it is where this module was
         return self
 
     def _traced(self, x: torch.Tensor) -> torch.Tensor:
@@ -218,9 +219,10 @@ def _warn_once(device: int, reason: ToolchainError) -> None:
 
 
 def _callers_level() -> int:
-    """Stack level of the code that called into this package, seen from our caller."""
+    """Stack level of the code that called a module, seen from our caller."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("perm_gpu."):
+    ours = ("perm_gpu.", "torch.")
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(ours):
         level, frame = level + 1, frame.f_back
     return level
 
