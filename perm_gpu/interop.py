@@ -71,8 +71,11 @@ def from_foreign(array: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any
             "x is a masked array, whose mask would be lost: permute x.data and x.mask"
         )
     if hasattr(array, "__dlpack__") and hasattr(library, "from_dlpack"):
-        if any(stride < 0 for stride in getattr(array, "strides", None) or ()):
-            array = array.copy()  # torch ends the process over strides below 0
+        backwards = any(stride < 0 for stride in getattr(array, "strides", None) or ())
+        writeable = getattr(getattr(array, "flags", None), "writeable", True)
+        if backwards or not writeable:
+            # torch ends the process over strides below 0, and until 2.9 takes nothing read-only.
+            array = array.copy()
         try:
             return torch.utils.dlpack.from_dlpack(array), library.from_dlpack
         except (BufferError, RuntimeError, TypeError, ValueError) as error:

@@ -1,11 +1,15 @@
 """The fake device, for every test that launches without a GPU."""
 
 import pytest
+import torch
 
 from bits import random_bits
 from cases import shuffled
 from fake_driver import PRIVATE_NAMES, FakeDevice
 from perm_gpu import FeaturePermutation
+
+# Threads of torch that wait for each other are minutes slower on a machine that is busy.
+torch.set_num_threads(1)
 
 
 @pytest.fixture
