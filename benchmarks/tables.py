@@ -1,4 +1,4 @@
-"""The README's tables, from the registry and from results/.
+"""The tables of the README and of docs/testing.md, from the registry and from results/.
 
 python -m benchmarks.tables
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from perm_gpu.registry import VARIANTS
 
 ROOT = Path(__file__).resolve().parent.parent
-README, RESULTS = ROOT / "README.md", ROOT / "results"
+RESULTS = ROOT / "results"
 CLOCKS = {
     "host, isolated": "host, us",
     "KernelBench cuda_event": "KernelBench, us",
@@ -33,17 +33,19 @@ SUBJECTS = {
 
 
 def main():
-    README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in TABLES:
+        path.write_text(filled(path), encoding="utf-8")
 
 
-def filled(text):
-    """The README with its tables as they should be now."""
-    for name, table in {"variants": variants(), "speed": speed()}.items():
+def filled(path):
+    """The text of a document with its tables as they should be now."""
+    text = path.read_text(encoding="utf-8")
+    for name, table in TABLES[path].items():
         before, start, rest = text.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- /{name} -->")
         if not (start and end):
-            raise ValueError(f"the README has no <!-- {name} --> ... <!-- /{name} -->")
-        text = f"{before}{start}{table}\n{end}{after}"
+            raise ValueError(f"{path.name} has no <!-- {name} --> ... <!-- /{name} -->")
+        text = f"{before}{start}{table()}\n{end}{after}"
     return text
 
 
@@ -80,6 +82,18 @@ def speed():
             sweep_table(sweep["points"]),
         ]
     )
+
+
+def mutation():
+    """Mutants that were killed, by file."""
+    kept = json.loads((RESULTS / "mutation.json").read_text(encoding="utf-8"))
+    body = [
+        [f"`{file}`", str(entry["killed"]), str(entry["total"]), str(len(entry["explained"]))]
+        for file, entry in kept["files"].items()
+    ]
+    explained = sum(len(entry["explained"]) for entry in kept["files"].values())
+    body.append(["all", str(kept["killed"]), str(kept["total"]), str(explained)])
+    return rows(["file", "killed", "mutants", "survivors, all explained"], body)
 
 
 def source(record):
@@ -119,6 +133,13 @@ def sweep_table(points):
 
     body = [[f"{size} B", *(cell(fractions[size, width]) for width in widths)] for size in sizes]
     return rows(["element", *(f"N = {width:,}" for width in widths)], body)
+
+
+TABLES = {
+    ROOT / "README.md": {"variants": variants, "speed": speed},
+    ROOT / "docs" / "testing.md": {"mutation": mutation},
+}
+"""Document to what makes each of its tables."""
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ DTYPES = frozenset(
     getattr(torch, name)
     for name in (
         *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-        *("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"),
+        *("float16", "bfloat16", "float32", "float64"),
+        *("complex32", "bcomplex32", "complex64", "complex128"),
         *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
     )
-    if hasattr(torch, name)  # float8_e8m0fnu came with torch 2.7
+    if hasattr(torch, name)  # float8_e8m0fnu came with torch 2.7, bcomplex32 with 2.14
 )
 """Dtypes with one element in each 1, 2, 4, 8 or 16 bytes. Packed and quantised ones are not."""
 

@@ -52,10 +52,10 @@ def from_foreign(array: Any) -> tuple[torch.Tensor, Callable[[torch.Tensor], Any
 
     Args:
         array: Anything that speaks DLPack and names its array namespace (CuPy, JAX, NumPy, ...), or
-            a Numba device array.
+            a Numba device array. What is read-only or has negative strides is copied.
 
     Raises:
-        InputTypeError: It is neither.
+        InputTypeError: It is neither, or has a dtype that DLPack does not know.
     """
     # Numba's arrays have the interface, and newer ones DLPack too, but no from_dlpack. Only who has
     # imported numba.cuda can hold one.

@@ -12,7 +12,7 @@ from perm_gpu import FeaturePermutation, permute_features
 PERM = shuffled(36)
 INVERSE = np.argsort(PERM)
 DIFFERENTIABLE = (torch.bfloat16, torch.float16, torch.float64, torch.complex32, torch.complex64)
-pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf")  # torch's words on complex32
+pytestmark = pytest.mark.filterwarnings("ignore:B?Complex")  # torch's words on complex32
 
 
 @pytest.mark.parametrize("dtype", DIFFERENTIABLE, ids=str)

@@ -24,7 +24,7 @@ PACKED = [
     if (dtype := getattr(torch, name, None)) is not None  # torch 2.6 lacks some
 ]
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:ComplexHalf"),  # torch's words on what it makes here
+    pytest.mark.filterwarnings("ignore:B?Complex"),  # torch's words on what it makes here
     pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor"),
     pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta"),
 ]

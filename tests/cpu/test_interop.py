@@ -14,7 +14,7 @@ from perm_gpu.checks import DTYPES
 from perm_gpu.interop import bits, from_foreign, require_shared
 
 PERM = shuffled(36)
-pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf")  # torch's word on complex32
+pytestmark = pytest.mark.filterwarnings("ignore:B?Complex")  # torch's word on complex32
 
 
 class Library:

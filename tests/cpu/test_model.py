@@ -228,7 +228,6 @@ FIRST = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # jvp's own
 @pytest.mark.parametrize("first", FIRST.values(), ids=FIRST)
 def test_a_width_is_drawn_the_same_wherever_it_is_first_seen(where, first):
     model, perm, x, w = ModelNew(), reference_permutation(7), torch.randn(5, 7), torch.randn(5, 7)
@@ -237,7 +236,6 @@ def test_a_width_is_drawn_the_same_wherever_it_is_first_seen(where, first):
     assert_permuted(x.grad, w, perm.argsort())
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("calls", [0, 2], ids=["cold", "warm"])
 def test_traced_with_any_number_of_rows(where, calls):

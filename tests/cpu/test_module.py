@@ -18,7 +18,7 @@ from perm_gpu.checks import DTYPES
 PERM = shuffled(36)
 INVERSE = np.argsort(PERM)
 by_dtype = pytest.mark.parametrize("dtype", sorted(DTYPES, key=str), ids=str)
-pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf")  # torch's words on complex32
+pytestmark = pytest.mark.filterwarnings("ignore:B?Complex")  # torch's words on complex32
 
 
 # Results.

@@ -16,7 +16,6 @@ from perm_gpu import FeaturePermutation, permute_features
 PERM = shuffled(36)
 INVERSE = np.argsort(PERM)
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
 ]
 

@@ -113,7 +113,6 @@ def test_conjugate_and_negative_views():
     assert torch.equal(module(z.conj().imag), z.conj().imag[:, index])
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_transforms_get_the_right_answer():
     module = FeaturePermutation(PERM)
     x = torch.randn(5, 10, 36, device="cuda")

@@ -41,7 +41,7 @@ def test_every_shape(made, variant, toolchain, element_bytes, shape):
 @pytest.mark.axis("dtypes")
 @pytest.mark.parametrize("dtype", sorted(DTYPES, key=str), ids=str)
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.filterwarnings("ignore:B?Complex")
 def test_every_dtype(made, toolchain, variant, dtype):
     x = random_bits(129, 36, dtype=dtype)
     perm = shuffled(36)
