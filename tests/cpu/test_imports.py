@@ -17,11 +17,12 @@ def test_import_touches_neither_toolchains_nor_devices(tmp_path):
     script = (
         "import sys, perm_gpu, torch; "
         "print(*sorted({name.split('.')[0] for name in sys.modules})); "
-        "print(torch.cuda.is_initialized())"
+        "print(torch.cuda.is_initialized(), 'torch._dynamo' in sys.modules, sep='\\n')"
     )
     printed = run(sys.executable, "-c", script, cwd=tmp_path, PYTHONPATH=str(ROOT))
-    modules, initialized = printed.splitlines()
+    modules, initialized, dynamo = printed.splitlines()
     assert not {"cupy", "cupy_backends", "numba", "numba_cuda"} & set(modules.split())
+    assert dynamo == "False"  # which would double the time that the import takes
     assert initialized == "False"
 
 
