@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that results/ holds, measured on this machine's GPU; about six minutes on an H200.
+# What results/ holds of a GPU, measured on this machine's; about four minutes on an H200.
 # The python named, or the one on PATH, has perm_gpu's needs and those of its tests.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -49,9 +49,14 @@ def filled(path):
     return text
 
 
-def rows(header, body):
-    """A table in Markdown; all columns but the first to the right."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *body]
+def result(name):
+    """One file of results/."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def rows(header, body, align="---:"):
+    """A table in Markdown; all columns but the first are numbers, to the right."""
+    lines = [header, ["---", *[align] * (len(header) - 1)], *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -62,16 +67,12 @@ def variants():
         numba = importlib.util.find_spec(f"perm_gpu.numba_kernels.{name}") is not None
         what = type(variant).__doc__.splitlines()[0].rstrip(".")
         body.append([f"`{name}`", what, "CUDA C++, Numba" if numba else "CUDA C++"])
-    lines = [["variant", "what it does", "written in"], ["---"] * 3, *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return rows(["variant", "what it does", "written in"], body, align="---")
 
 
 def speed():
     """Both regimes, and where the numbers are from."""
-    launch_bound, sweep = (
-        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for name in ("launch_bound", "sweep")
-    )
+    launch_bound, sweep = result("launch_bound"), result("sweep")
     return "\n\n".join(
         [
             f"(10, 36) float32, medians. {source(launch_bound)}",
@@ -86,7 +87,7 @@ def speed():
 
 def mutation():
     """Mutants that were killed, by file."""
-    kept = json.loads((RESULTS / "mutation.json").read_text(encoding="utf-8"))
+    kept = result("mutation")
     body = [
         [f"`{file}`", str(entry["killed"]), str(entry["total"]), str(len(entry["explained"]))]
         for file, entry in kept["files"].items()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from perm_gpu import driver
+from perm_gpu import driver, interop
 from perm_gpu.launch import Path
 
 PATHS_KEPT = 64
@@ -39,8 +39,8 @@ class FastModule(nn.Module):
     _paths: dict[tuple[object, ...], Path]
     _fast: Any
 
-    def _serve(self, x: Any) -> Any:
-        """The result for any x."""
+    def _serve(self, x: torch.Tensor) -> torch.Tensor:
+        """The result for any tensor."""
         raise NotImplementedError
 
     def _path(self, x: torch.Tensor) -> Path | None:
@@ -73,7 +73,11 @@ class FastModule(nn.Module):
 
     def _general(self, x: Any) -> Any:
         """Whatever the present fast path does not take."""
-        if not isinstance(x, torch.Tensor) or not driver.serves(x) or not driver.is_plain(x):
+        if not isinstance(x, torch.Tensor):
+            tensor, back = interop.from_foreign(x)
+            return back(self._general(tensor))
+        # No fast path takes what requires grad, so training need not look for one.
+        if not driver.serves(x) or x.requires_grad or not driver.is_plain(x):
             return self._serve(x)
         key = (
             x.shape[1:],
@@ -90,7 +94,7 @@ class FastModule(nn.Module):
             self.__dict__["_fast"] = path
             return path(x, self._serve)
         y = self._serve(x)
-        if type(x) is torch.Tensor and not x.requires_grad:
+        if type(x) is torch.Tensor:
             path = self._path(x)
             if path is not None:
                 if len(self._paths) >= PATHS_KEPT:

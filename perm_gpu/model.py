@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from perm_gpu import interop, toolchains
+from perm_gpu import toolchains
 from perm_gpu.fast_module import FastModule
 from perm_gpu.launch import Path
 from perm_gpu.module import FeaturePermutation
@@ -76,11 +76,8 @@ class ModelNew(FastModule):
             return uncompiled.call(self._fast, x)
         return self._fast(x)
 
-    def _serve(self, x: Any) -> Any:
-        if isinstance(x, torch.Tensor):
-            return self._permutation(x)._serve(x)
-        tensor, back = interop.from_foreign(x)
-        return back(self._serve(tensor))
+    def _serve(self, x: torch.Tensor) -> torch.Tensor:
+        return self._permutation(x)._serve(x)
 
     def _path(self, x: torch.Tensor) -> Path | None:
         return self._permutation(x).fast_path(x, self._general)

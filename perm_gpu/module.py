@@ -123,15 +123,12 @@ class FeaturePermutation(FastModule):
             out.copy_(self._move(x))
         return out
 
-    def _serve(self, x: Any) -> Any:
-        if not isinstance(x, torch.Tensor):
-            tensor, back = interop.from_foreign(x)
-            return back(self._serve(tensor))
+    def _serve(self, x: torch.Tensor) -> torch.Tensor:
         if not driver.is_plain(x):
             return self._traced(x)
         check_input(x, self.features)
         if x.requires_grad and torch.is_grad_enabled():
-            return _Permute.apply(x, self)  # type: ignore[no-untyped-call]
+            return _Permute.apply(x, self)  # type: ignore[no-any-return,no-untyped-call]
         return self._move(x)
 
     def _path(self, x: torch.Tensor) -> Path | None:

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-WIDTHS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
-"""A dtype of each width that torch and NumPy share."""
+from cases import DTYPE_OF
 
 
 def random_bits(*shape, dtype=torch.float32, seed=0):
@@ -19,14 +18,14 @@ def random_bits(*shape, dtype=torch.float32, seed=0):
 
 def permuted_bits(x, perm):
     """x[..., perm] as bytes, by NumPy."""
-    words = x.detach().view(WIDTHS[x.element_size()]).numpy()
+    words = x.detach().view(DTYPE_OF[x.element_size()]).numpy()
     return np.ascontiguousarray(words[..., np.asarray(perm)]).tobytes()
 
 
 def bits_of(y):
     """The bytes of a dense tensor."""
     assert y.is_contiguous()
-    return y.detach().view(WIDTHS[y.element_size()]).numpy().tobytes()
+    return y.detach().view(DTYPE_OF[y.element_size()]).numpy().tobytes()
 
 
 def assert_permuted(y, x, perm):

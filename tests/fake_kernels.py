@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perm_gpu.registry import VARIANTS
+
 
 @dataclass(frozen=True)
 class Code:
@@ -106,6 +108,8 @@ KERNELS = {
     "tile": (tile, lambda s: 3),
 }
 """What a kernel does, and how many arguments it has behind the first four."""
+EXECUTED = [name for name in VARIANTS if name in KERNELS]
+"""Variants that the fake device can execute."""
 
 
 def check(launched, block_elements, features):

@@ -81,7 +81,6 @@ def build(variant, launch, runner="fibers", sanitizer="none", text=None):
 class HostDevice(FakeDevice):
     """A fake device whose kernels are those of raw_kernels/; nvrtc is its toolchain."""
 
-    runner = "fibers"
     reverse = False
     """Whether the threads of a block run in reverse order."""
     text = None
@@ -91,9 +90,7 @@ class HostDevice(FakeDevice):
     def execute(self, launched, values, parameters):
         s = launched.code.specialisation
         launch = Launch(launched.threads, 1, tuple(s.items()))
-        library = ctypes.CDLL(
-            str(build(launched.code.variant, launch, self.runner, text=self.text))
-        )
+        library = ctypes.CDLL(str(build(launched.code.variant, launch, text=self.text)))
         with self.lock:  # the library runs one block at a time
             waiting = library.launch(
                 0,

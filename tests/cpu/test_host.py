@@ -5,8 +5,8 @@ import shutil
 import pytest
 import torch
 
-from bits import WIDTHS, assert_permuted, random_bits
-from cases import LAYOUTS, shuffled
+from bits import assert_permuted, random_bits
+from cases import DTYPE_OF, LAYOUTS, shuffled
 from host_kernels import SANITIZERS, HostDevice, build, run_alone
 from perm_gpu import FeaturePermutation
 from perm_gpu.problem import Problem, alignment
@@ -43,7 +43,7 @@ def modules(perm, rows, dtype):
             yield FeaturePermutation(perm, toolchain="nvrtc", variant=name)
 
 
-@pytest.mark.parametrize("dtype", WIDTHS.values(), ids=str)
+@pytest.mark.parametrize("dtype", DTYPE_OF.values(), ids=str)
 def test_every_kernel_moves_the_right_bits(device, dtype):
     for rows, features in SHAPES:
         x = random_bits(rows, features, dtype=dtype)

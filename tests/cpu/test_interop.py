@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from bits import WIDTHS, assert_permuted, bits_of, random_bits
-from cases import shuffled
+from bits import assert_permuted, bits_of, random_bits
+from cases import DTYPE_OF, shuffled
 from perm_gpu import FeaturePermutation, InputError, InputTypeError, permute_features
 from perm_gpu.checks import DTYPES
 from perm_gpu.interop import bits, from_foreign, require_shared
@@ -135,7 +135,7 @@ def test_equal_views_pass_for_every_dtype(viewed, dtype):
     for x in (random_bits(4, 6, dtype=dtype), random_bits(4, 9, dtype=dtype)[::2, 1:7]):
         require_shared(x)
         require_shared(x[0])
-    assert {tensor.dtype for tensor in viewed.seen} == {WIDTHS[dtype.itemsize]}
+    assert {tensor.dtype for tensor in viewed.seen} == {DTYPE_OF[dtype.itemsize]}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +175,6 @@ def test_bits_are_the_same_memory_without_autograd(dtype):
         x.requires_grad_()
     y = bits(x)
     assert (y.data_ptr(), y.shape, y.stride()) == (x.data_ptr(), x.shape, x.stride())
-    assert (y.dtype, y.requires_grad) == (WIDTHS[dtype.itemsize], False)
+    assert (y.dtype, y.requires_grad) == (DTYPE_OF[dtype.itemsize], False)
     y[0, 0] = 1 if dtype is not torch.bool else 0
     assert bits_of(x.detach().contiguous()) == bits_of(y.contiguous())

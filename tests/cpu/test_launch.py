@@ -10,18 +10,16 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bits import WIDTHS, assert_permuted, random_bits
+from bits import assert_permuted, random_bits
+from cases import DTYPE_OF
 from fake_driver import INDEX
-from fake_kernels import KERNELS, memory
+from fake_kernels import EXECUTED, memory
 from perm_gpu import FeaturePermutation, ModelNew
 from perm_gpu.model import PERM
 from perm_gpu.planner import choose
 from perm_gpu.problem import Problem
 from perm_gpu.registry import VARIANTS
 from perm_gpu.toolchains import NAMES, toolchains
-
-EXECUTED = [name for name in VARIANTS if name in KERNELS]
-"""Variants that the fake device can execute."""
 
 
 @pytest.fixture(params=NAMES)
@@ -36,7 +34,7 @@ def random_perm(features, seed=0):
 
 
 @pytest.mark.parametrize("variant", EXECUTED)
-@pytest.mark.parametrize("dtype", WIDTHS.values(), ids=str)
+@pytest.mark.parametrize("dtype", DTYPE_OF.values(), ids=str)
 def test_every_variant_by_every_toolchain(toolchain, device, variant, dtype):
     perm = random_perm(36)
     permute = FeaturePermutation(perm, toolchain=toolchain, variant=variant)
@@ -53,12 +51,11 @@ def test_every_variant_by_every_toolchain(toolchain, device, variant, dtype):
 
 @settings(
     max_examples=150,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     variant=st.sampled_from(["auto", *EXECUTED]),
-    element_bytes=st.sampled_from([*WIDTHS]),
+    element_bytes=st.sampled_from([*DTYPE_OF]),
     rows=st.one_of(st.integers(0, 20), st.integers(0, 3000)),
     features=st.one_of(st.integers(1, 40), st.integers(1, 128), st.integers(1, 3000)),
     gap=st.sampled_from([0, 0, 1, 2, 7, 8, 16]),
@@ -74,7 +71,7 @@ def test_any_problem(device, variant, element_bytes, rows, features, gap, offset
     perm = random_perm(features, seed)
     permute = FeaturePermutation(perm, variant=variant, toolchain="nvrtc")
     buffer = random_bits(
-        offset + (rows + 1) * (features + gap), dtype=WIDTHS[element_bytes], seed=seed
+        offset + (rows + 1) * (features + gap), dtype=DTYPE_OF[element_bytes], seed=seed
     )
 
     x = buffer[offset : offset + rows * (features + gap)].view(rows, features + gap)[:, :features]

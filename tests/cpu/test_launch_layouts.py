@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from bits import WIDTHS, assert_permuted, bits_of, random_bits
-from fake_kernels import KERNELS
+from bits import assert_permuted, bits_of, random_bits
+from cases import DTYPE_OF
+from fake_kernels import EXECUTED
 from perm_gpu import FeaturePermutation, permute_features
 from perm_gpu.launch import _upload
 from perm_gpu.model import PERM, reference_permutation
-from perm_gpu.registry import VARIANTS
-
-EXECUTED = [name for name in VARIANTS if name in KERNELS]
-"""Variants that the fake device can execute."""
 
 
 @pytest.mark.parametrize("variant", EXECUTED)
@@ -36,7 +33,7 @@ def test_offset_views_are_aligned_or_served_otherwise(device, variant, offset, d
 
 @pytest.mark.parametrize("element_bytes", [2, 4, 8, 16])
 def test_addresses_that_no_element_may_have_are_moved_as_smaller_words(device, element_bytes):
-    dtype = WIDTHS[element_bytes]
+    dtype = DTYPE_OF[element_bytes]
     data = random_bits(6 * 5 * element_bytes + 1, dtype=torch.uint8)
     x = torch.frombuffer(data.numpy(), dtype=dtype, count=30, offset=1).view(6, 5)
     assert x.data_ptr() % 2

@@ -90,7 +90,7 @@ def test_the_models_take_no_arguments():
 # ModelNew.
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     leading=st.lists(st.integers(0, 5), max_size=3),
     features=st.integers(0, 300),

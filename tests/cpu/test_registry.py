@@ -12,9 +12,7 @@ from perm_gpu.planner import choose, span
 from perm_gpu.problem import WIDEST, Problem, alignment
 from perm_gpu.registry import VARIANTS, check_name, select
 from perm_gpu.toolchains import raw_kernels_folder, toolchains
-from problems import SHARED_LIMITS
-
-WIDTHS = [1, 2, 4, 8, 16]
+from problems import SHARED_LIMITS, WIDTHS
 
 
 @st.composite

@@ -15,9 +15,7 @@ from perm_gpu import FeaturePermutation, permute_features
 
 PERM = shuffled(36)
 INVERSE = np.argsort(PERM)
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 
 
 def launches(where):

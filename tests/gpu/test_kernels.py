@@ -51,14 +51,19 @@ def test_every_dtype(made, toolchain, variant, dtype):
     assert_moved(x, module(x), perm)
 
 
+def in_turn(number):
+    """A toolchain and a dtype; both take turns."""
+    element_bytes = ELEMENT_BYTES[number % len(ELEMENT_BYTES)]
+    return toolchains.NAMES[number % len(toolchains.NAMES)], DTYPE_OF[element_bytes]
+
+
 @pytest.mark.axis("families")
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("shape", FOUR_SHAPES, ids=str)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_family(made, variant, shape, family):
-    turn = list(FAMILIES).index(family) + shape[1]
-    toolchain = toolchains.NAMES[turn % len(toolchains.NAMES)]
-    x = random_bits(*shape, dtype=DTYPE_OF[ELEMENT_BYTES[turn % len(ELEMENT_BYTES)]])
+    toolchain, dtype = in_turn(list(FAMILIES).index(family) + shape[1])
+    x = random_bits(*shape, dtype=dtype)
     perm = FAMILIES[family](shape[1])
     module = made(perm, x, toolchain, variant)
 
@@ -75,9 +80,7 @@ def test_every_family(made, variant, shape, family):
 @pytest.mark.parametrize("shape", FOUR_SHAPES, ids=str)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_layout(made, variant, shape, layout):
-    turn = list(LAYOUTS).index(layout) + shape[1]
-    toolchain = toolchains.NAMES[turn % len(toolchains.NAMES)]
-    dtype = DTYPE_OF[ELEMENT_BYTES[turn % len(ELEMENT_BYTES)]]
+    toolchain, dtype = in_turn(list(LAYOUTS).index(layout) + shape[1])
     rows, features = shape
     x = LAYOUTS[layout](lambda r, n: random_bits(r, n, dtype=dtype), rows, features)
     perm = shuffled(features)
